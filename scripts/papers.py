@@ -15,7 +15,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,59 @@ WIDEST = 9  # columns of a table on a page; the csv file has all of them
 SHOWN = 3  # cells of a row without a headline
 
 # The cells that sum up a recipe: (row, column).
-HEADLINES: dict[str, tuple[tuple[str, str], ...]] = {}
+HEADLINES: dict[str, tuple[tuple[str, str], ...]] = {
+    "abnar2020/table1": (("Raw", "L6"), ("Rollout", "L6"), ("Flow", "L6")),
+    "abnar2020/table2": (("Raw", "L6"), ("Rollout", "L6"), ("Flow", "L6")),
+    "abnar2020/table3": (("Raw", "last"), ("Rollout", "last"), ("Flow", "last")),
+    "globenc/table1": tuple((row, name) for name in ("SST2", "MNLI", "HateXplain") for row in ("W", "N", "N_Enc")),
+    "globenc/table2": (("N_Enc indiv.", "last"), ("N_Enc rollout", "last"), ("N_Enc rollout", "MAX")),
+    "alti/table2": tuple(
+        (row, name) for name in ("SST2 BERT", "SVA BERT") for row in ("Attn Rollout", "Norm Rollout", "ALTI")
+    ),
+    "value-zeroing/table1": (("all", "accuracy PT"), ("all", "accuracy FT")),
+    **{
+        f"value-zeroing/{name}": tuple(
+            (row, f"{metric} mean")
+            for metric in ("dot", "AP")
+            for row in ("Attn", "Attn-norm", "ALTI", "Value Zeroing")
+        )
+        for name in ("figure1", "figure2")
+    },
+    "value-zeroing/table2": (
+        ("Value Zeroing", "PT"),
+        ("Value Zeroing", "FT"),
+        ("Attn-norm", "PT"),
+        ("Attn-norm", "FT"),
+    ),
+    "value-zeroing/table3": (("Value Zeroing", "PT"), ("Value Zeroing", "FT"), ("DL", "PT"), ("DL", "FT")),
+    "attcat/table1": tuple(
+        ("AttCAT", f"{name} {metric}")
+        for name in ("SST2", "QQP", "MNLI", "Amazon", "Yelp", "IMDB")
+        for metric in ("AOPC", "LOdds")
+    ),
+    "attcat/table2": tuple(("AttCAT", name) for name in ("SST2", "QQP", "MNLI", "Amazon", "Yelp", "IMDB")),
+}
+# The columns of a wide table on its page; without them, the first `WIDEST`.
+COLUMNS: dict[str, tuple[str, ...]] = {
+    f"value-zeroing/{name}": tuple(
+        f"{metric} {layer}" for metric in ("dot", "AP") for layer in ("L1", "L4", "L7", "mean")
+    )
+    for name in ("figure1", "figure2")
+}
 # The pictures that are copied beside the pages: recipe -> suffixes of the files.
-PICTURES: dict[str, tuple[str, ...]] = {}
+PICTURES: dict[str, tuple[str, ...]] = {
+    "abnar2020/table1": ("",),
+    "abnar2020/table2": ("",),
+    "alti/figure3": ("",),
+    "alti/figure6": ("",),
+    "attcat/figure3": ("",),
+    "attcat/figure4": ("",),
+    "attcat/figure5b": ("",),
+    "globenc/figure3": ("",),
+    "value-zeroing/figure1": ("-dot",),
+    "value-zeroing/figure2": ("-dot",),
+    "value-zeroing/figure3": ("",),
+}
 
 
 def title(recipe: Recipe) -> str:
@@ -70,12 +120,22 @@ def show_cell(cell: dict[str, str]) -> str:
 
 
 def show_claims(markdown: str) -> str:
-    """The claims under a recipe's table, each with a sign: holds, does not, cannot be told."""
-    lines = []
-    for claim in CLAIM.finditer(markdown):
-        verdict, _, untested = claim["verdict"].partition(", ")
-        lines.append(f"{SIGNS[verdict]} {claim['says']}" + (" *Untested.*" if untested else ""))
-    return "<br>".join(lines).replace("|", "\\|") or "–"
+    """The claims under a recipe's table, each with a sign; a claim about several columns once, with all of them."""
+    claims = [(*claim["says"].partition(": ")[::2], claim["verdict"]) for claim in CLAIM.finditer(markdown)]
+    endings = [says for _, says, _ in claims]
+    lines: dict[str, dict[str, list[str]]] = {}
+    for column, says, verdict in claims:
+        if not says or endings.count(says) < 2:  # not about columns
+            column, says = "", f"{column}: {says}" if says else column
+        sign, _, untested = verdict.partition(", ")
+        signs = lines.setdefault(f"{says} *Untested.*" if untested else says, {})
+        signs.setdefault(SIGNS[sign], []).append(column)
+    shown = [
+        "; ".join(f"{sign} {', '.join(filter(None, columns))}".strip() for sign, columns in signs.items())
+        + (f": {says}" if any(map(any, signs.values())) else f" {says}")
+        for says, signs in lines.items()
+    ]
+    return "<br>".join(shown).replace("|", "\\|") or "–"
 
 
 def show_calls(recipe: Recipe, record: list[dict[str, Any]]) -> str:
@@ -83,6 +143,14 @@ def show_calls(recipe: Recipe, record: list[dict[str, Any]]) -> str:
     calls = [call for call in record if call["recipe"] == recipe.name]
     lines = [f"`{call['command']}` {call['date']}, {show_time(call['seconds'])} ({call['device']})" for call in calls]
     return "<br>".join(lines).replace("|", "\\|")
+
+
+def show_sizes(cells: dict[tuple[str, str], dict[str, str]]) -> str:
+    """The numbers of examples behind the cells, from the smallest to the largest."""
+    sizes = sorted({int(cell["n"]) for cell in cells.values() if cell["n"]})
+    if not sizes or sizes[-1] == 1:
+        return ""
+    return f"n = {sizes[0]:,} to {sizes[-1]:,}" if len(sizes) > 1 else f"n = {sizes[0]:,}"
 
 
 def show_time(seconds: float) -> str:
@@ -96,7 +164,7 @@ def row(recipe: Recipe, folder: Path, record: list[dict[str, Any]]) -> str:
     markdown = (folder / f"{recipe.name}.md").read_text(encoding="utf-8")
     parts = [
         f"[{title(recipe)}]({link(recipe)}). {recipe.about}",
-        show_calls(recipe, record),
+        "<br>".join(filter(None, [show_calls(recipe, record), show_sizes(cells)])),
         headline(recipe, cells),
         show_claims(markdown),
     ]
@@ -125,7 +193,7 @@ def page(paper: str, heading: str, folder: Path) -> str:
     ]
     for recipe in made(paper, folder):
         text = (folder / f"{recipe.name}.md").read_text(encoding="utf-8").strip()
-        blocks.append(cut_columns(text.replace("### ", "## ", 1)))
+        blocks.append(cut_columns(text.replace("### ", "## ", 1), COLUMNS.get(recipe.name)))
         for suffix in PICTURES.get(recipe.name, ()):
             name = f"{recipe.name.replace('/', '-')}{suffix}.png"
             (DOCS / "img" / "papers").mkdir(parents=True, exist_ok=True)
@@ -134,17 +202,17 @@ def page(paper: str, heading: str, folder: Path) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def cut_columns(markdown: str) -> str:
-    """The table without the columns that no page is wide enough for, and a sentence that says so."""
+def cut_columns(markdown: str, chosen: Sequence[str] | None = None) -> str:
+    """The table with the chosen columns, or the first `WIDEST`, and a sentence that says how many are left out."""
     lines = markdown.splitlines()
     table = [number for number, line in enumerate(lines) if line.startswith("|")]
-    width = len(re.findall(r"(?<!\\)\|", lines[table[0]])) - 2 if table else 0
-    if width <= WIDEST:
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", lines[number].strip().strip("|"))] for number in table]
+    if not rows or len(rows[0]) - 1 <= WIDEST:
         return markdown
-    for number in table:
-        cells = re.split(r"(?<!\\)\|", lines[number].strip().strip("|"))
-        lines[number] = f"|{'|'.join(cells[: WIDEST + 1])}|"
-    lines.insert(table[-1] + 1, f"\nThe csv file has {width - WIDEST} more columns.")
+    kept = [0, *(rows[0].index(name) for name in chosen)] if chosen else list(range(WIDEST + 1))
+    for number, cells in zip(table, rows, strict=True):
+        lines[number] = f"| {' | '.join(cells[i] for i in kept)} |"
+    lines.insert(table[-1] + 1, f"\nThe csv file has {len(rows[0]) - len(kept)} more columns.")
     return "\n".join(lines)
 
 
