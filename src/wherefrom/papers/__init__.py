@@ -86,7 +86,7 @@ def reproduce(
     folder: str | Path | None = None,
     names: Mapping[Any, str] | None = None,
     on_result: Callable[[Result | Omission], None] | None = None,
-    **options: Any,
+    **options: str | int | bool | None,
 ) -> Result | Results:
     """Run a recipe: a `Result` with our numbers beside the paper's. The name of a paper gives `Results`, all of them.
 
