@@ -3,9 +3,8 @@
     docs/papers.md            between `<!-- paper: alti -->` and `<!-- end -->`: a row for each table and figure
     docs/papers/alti.md       every number of the paper's recipes, and the pictures of `PICTURES`
 
-No number is typed by hand. A row shows the cells of `HEADLINES`; without them, the first cells that the paper prints,
-else the first; of a recipe about single texts only those that the paper prints. A cell is our mean ± half its 99 %
-interval, with the paper's number in brackets.
+No number is typed by hand. A row shows the cells of `HEADLINES`; without them, each row of the column that sums the
+recipe up (a mean, the last layer). A cell is our mean ± half its 99 % interval, with the paper's number in brackets.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,19 @@ from wherefrom.papers import Recipe, recipes
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SECTION = re.compile(r"<!-- paper: (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.DOTALL)
+Cells = dict[tuple[str, str], dict[str, str]]
 CLAIM = re.compile(r"^- (?P<says>.*) \*\*(?P<verdict>.*?)\.\*\*$", re.MULTILINE)
 SIGNS = {"Holds here": "✓", "Does not hold here": "✗", "Cannot be told here": "?"}
-WIDEST = 9  # columns of a table on a page; the csv file has all of them
-SHOWN = 3  # cells of a row without a headline
+SHOWN = 10  # cells of a row without a headline
 
+# The place in the paper of a recipe that is no table or figure there.
+SECTIONS = {
+    "abnar2020/evenness": "Section 4",
+    "abnar2020/appendix-heads": "Appendix A.1",
+    "attcat/appendix-k": "Appendix, other K",
+    "decompx/aopc": "AOPC",
+    "alti-logit/blimp": "BLiMP",
+}
 # The cells that sum up a recipe: (row, column).
 HEADLINES: dict[str, tuple[tuple[str, str], ...]] = {
     "abnar2020/table1": (("Raw", "L6"), ("Rollout", "L6"), ("Flow", "L6")),
@@ -61,13 +68,6 @@ HEADLINES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "attcat/table2": tuple(("AttCAT", name) for name in ("SST2", "QQP", "MNLI", "Amazon", "Yelp", "IMDB")),
 }
-# The columns of a wide table on its page; without them, the first `WIDEST`.
-COLUMNS: dict[str, tuple[str, ...]] = {
-    f"value-zeroing/{name}": tuple(
-        f"{metric} {layer}" for metric in ("dot", "AP") for layer in ("L1", "L4", "L7", "mean")
-    )
-    for name in ("figure1", "figure2")
-}
 # The pictures that are copied beside the pages: recipe -> suffixes of the files.
 PICTURES: dict[str, tuple[str, ...]] = {
     "abnar2020/table1": ("",),
@@ -88,23 +88,28 @@ def title(recipe: Recipe) -> str:
     """The name of a table or figure as the paper prints it: "Table A.1" for table-a1."""
     kind, number = re.fullmatch(r"([a-z]+)-?(.*)", recipe.short).groups()  # type: ignore[union-attr]
     if kind not in ("table", "figure"):
-        return recipe.short.replace("-", " ").capitalize()
+        return SECTIONS.get(recipe.name, recipe.short.replace("-", " ").capitalize())
     return f"{kind.capitalize()} " + re.sub(r"^([a-z])(?=[0-9])", lambda letter: f"{letter[1].upper()}.", number)
 
 
-def read_cells(path: Path) -> dict[tuple[str, str], dict[str, str]]:
+def read_cells(path: Path) -> Cells:
     """Every cell of a recipe's csv file."""
     with path.open(encoding="utf-8", newline="") as stream:
         return {(line["row"], line["column"]): line for line in csv.DictReader(stream)}
 
 
-def headline(recipe: Recipe, cells: dict[tuple[str, str], dict[str, str]]) -> str:
-    """The numbers of a recipe's row."""
+def headline(recipe: Recipe, cells: Cells) -> str:
+    """The numbers of a recipe's row: its headline, or every row of the column that sums it up."""
     places = [place for place in HEADLINES.get(recipe.name, ()) if place in cells]
-    both = [place for place, cell in cells.items() if cell["mean"] and cell["paper"]]
-    ours = [place for place, cell in cells.items() if cell["mean"] and not recipe.texts]
-    lines = [f"{row}, {column}: {show_cell(cells[row, column])}" for row, column in places or (both or ours)[:SHOWN]]
-    return "<br>".join(lines).replace("|", "\\|") or f"[scores of every token]({link(recipe)})"
+    if not places and not recipe.texts:
+        columns = list(dict.fromkeys(column for (_, column), cell in cells.items() if cell["mean"]))
+        averages = [column for column in columns if column in ("mean", "last", "all") or column.endswith(" mean")]
+        layers = [column for column in columns if re.search(r"L\d+$", column)]
+        column = (averages or layers[-1:] or columns)[0]
+        places = [place for place, cell in cells.items() if place[1] == column and cell["mean"]][:SHOWN]
+    places = places or [place for place, cell in cells.items() if cell["mean"] and cell["paper"]][:SHOWN]
+    lines = [f"{row}, {column}: {show_cell(cells[row, column])}" for row, column in places]
+    return "<br>".join(lines).replace("|", "\\|") or f"[each token]({link(recipe)})"
 
 
 def link(recipe: Recipe) -> str:
@@ -128,7 +133,7 @@ def show_claims(markdown: str) -> str:
         if not says or endings.count(says) < 2:  # not about columns
             column, says = "", f"{column}: {says}" if says else column
         sign, _, untested = verdict.partition(", ")
-        signs = lines.setdefault(f"{says} *Untested.*" if untested else says, {})
+        signs = lines.setdefault(f"{says} *(no test)*" if untested else says, {})
         signs.setdefault(SIGNS[sign], []).append(column)
     shown = [
         "; ".join(f"{sign} {', '.join(filter(None, columns))}".strip() for sign, columns in signs.items())
@@ -141,11 +146,11 @@ def show_claims(markdown: str) -> str:
 def show_calls(recipe: Recipe, record: list[dict[str, Any]]) -> str:
     """The commands of a recipe, with date and time."""
     calls = [call for call in record if call["recipe"] == recipe.name]
-    lines = [f"`{call['command']}` {call['date']}, {show_time(call['seconds'])} ({call['device']})" for call in calls]
+    lines = [f"`{call['command']}` ({call['date']}, {show_time(call['seconds'])}, {call['device']})" for call in calls]
     return "<br>".join(lines).replace("|", "\\|")
 
 
-def show_sizes(cells: dict[tuple[str, str], dict[str, str]]) -> str:
+def show_sizes(cells: Cells) -> str:
     """The numbers of examples behind the cells, from the smallest to the largest."""
     sizes = sorted({int(cell["n"]) for cell in cells.values() if cell["n"]})
     if not sizes or sizes[-1] == 1:
@@ -187,13 +192,15 @@ def page(paper: str, heading: str, folder: Path) -> str:
     """The page with every number of a paper's recipes."""
     blocks = [
         f"# {heading}: every number",
-        "Written by `python scripts/papers.py` from the files of `wherefrom reproduce`. In a cell: our mean ± standard "
-        "deviation, and the paper's number in brackets. The half-widths of the 99 % intervals and the counts are in "
-        "the csv files that the commands write. [All papers](../papers.md).",
+        "Written by `python scripts/papers.py` from the files of `wherefrom reproduce`. In a cell: our mean ± half its "
+        "99 % interval, and the paper's number in brackets. Standard deviations and counts are in the csv files that "
+        "the commands write. [All papers](../papers.md).",
     ]
     for recipe in made(paper, folder):
         text = (folder / f"{recipe.name}.md").read_text(encoding="utf-8").strip()
-        blocks.append(cut_columns(text.replace("### ", "## ", 1), COLUMNS.get(recipe.name)))
+        above, _, below = text.replace("### ", "## ", 1).partition("\n|")
+        claims = "\n".join(line for line in below.splitlines() if not line.startswith("|")).strip()
+        blocks.append("\n\n".join(filter(None, [above.strip(), full_table(recipe, folder), claims])))
         for suffix in PICTURES.get(recipe.name, ()):
             name = f"{recipe.name.replace('/', '-')}{suffix}.png"
             (DOCS / "img" / "papers").mkdir(parents=True, exist_ok=True)
@@ -202,18 +209,15 @@ def page(paper: str, heading: str, folder: Path) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def cut_columns(markdown: str, chosen: Sequence[str] | None = None) -> str:
-    """The table with the chosen columns, or the first `WIDEST`, and a sentence that says how many are left out."""
-    lines = markdown.splitlines()
-    table = [number for number, line in enumerate(lines) if line.startswith("|")]
-    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", lines[number].strip().strip("|"))] for number in table]
-    if not rows or len(rows[0]) - 1 <= WIDEST:
-        return markdown
-    kept = [0, *(rows[0].index(name) for name in chosen)] if chosen else list(range(WIDEST + 1))
-    for number, cells in zip(table, rows, strict=True):
-        lines[number] = f"| {' | '.join(cells[i] for i in kept)} |"
-    lines.insert(table[-1] + 1, f"\nThe csv file has {len(rows[0]) - len(kept)} more columns.")
-    return "\n".join(lines)
+def full_table(recipe: Recipe, folder: Path) -> str:
+    """Every cell of a recipe as a Markdown table."""
+    cells = read_cells(folder / f"{recipe.name}.csv")
+    rows, columns = (list(dict.fromkeys(place[i] for place in cells)) for i in (0, 1))
+    lines = [["", *columns], ["---"] * (len(columns) + 1)]
+    lines += [
+        [row, *(show_cell(cells[row, column]) if (row, column) in cells else "" for column in columns)] for row in rows
+    ]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def main(folder: Path) -> None:

@@ -20,7 +20,7 @@ from wherefrom.papers import map_shape
 from wherefrom.papers.abnar2020 import ROWS, UNIFORM
 from wherefrom.papers.claims import Claim
 from wherefrom.papers.figures import explained, picture, quote, token_layer_table, token_rows
-from wherefrom.papers.recipe import RecipeCall, Table, layers, number, recipe
+from wherefrom.papers.recipe import RecipeCall, Table, called, layers, number, recipe
 
 if TYPE_CHECKING:
     from wherefrom.metric.correlation import Summary
@@ -115,7 +115,7 @@ def figure1(call: RecipeCall) -> Table:
             for layer, map_ in enumerate(maps, 1):
                 for shape, measure in SHAPES.items():
                     every.setdefault((f"{name}: {shape}", f"L{layer}"), []).append(measure(map_))
-        lines.append(f"{call.model} on {quote(text)}, which it calls {next(iter(named.values())).prediction}")
+        lines.append(f"{called(call.model)} on {quote(text)}, which it calls {next(iter(named.values())).prediction}")
         pictures[f"-{place}" if len(call.texts) > 1 else ""] = picture(named, "graph")
     ours = {place: number(float(np.mean(values)), len(values)) for place, values in every.items()}
     rows = [f"{name}: {shape}" for shape in SHAPES for name in ROWS]
@@ -321,7 +321,7 @@ def figure4(call: RecipeCall) -> Table:
             ours |= {(row, "probability"): number(likely[word], 1)
                      for row, word in zip(names, pronouns, strict=True) if word in likely}  # fmt: skip
         lines.append(
-            f"{call.model} on {quote(text)}: " + ", ".join(f"p({word}) = {p:.3f}" for word, p in likely.items())
+            f"{called(call.model)} on {quote(text)}: " + ", ".join(f"p({word}) = {p:.3f}" for word, p in likely.items())
         )
         shown = {"tokens": people} if people else {}
         pictures[f"-{letter}"] = picture(named, "layers", probabilities=list(likely), width="page", **shown)

@@ -19,7 +19,7 @@ from wherefrom.metric.correlation import summary
 from wherefrom.model import open_model
 from wherefrom.papers.alti_models import REPOSITORY, choose_models
 from wherefrom.papers.claims import Claim, all_above
-from wherefrom.papers.recipe import Measured, RecipeCall, Table, number, recipe, reported
+from wherefrom.papers.recipe import Measured, RecipeCall, Table, called, number, recipe, reported
 
 if TYPE_CHECKING:
     from wherefrom.metric.correlation import Summary
@@ -133,7 +133,7 @@ def figure3(call: RecipeCall) -> Table:
             (OUTPUTS, measured.outputs, measured.outputs_by_input),
             (TRANSFORMED, measured.transformed, measured.transformed_by_input),
         ):
-            sources[family + suffix] = f"{model} on {titled(examples.name, examples.split)}: n = {len(texts)}"
+            sources[family + suffix] = f"{called(model)} on {titled(examples.name, examples.split)}: n = {len(texts)}"
             for layer, mean in enumerate(means):
                 values = None if by_input is None else dict(zip(names, by_input[:, layer], strict=True))
                 cells[f"L{layer + 1}", family + suffix] = _cosine_cell(float(mean), values, len(texts))
@@ -203,7 +203,7 @@ def figure4(call: RecipeCall) -> Table:
             measured = anisotropy(text, model, device=call.device)
             depth = max(depth, len(measured.outputs))
             for suffix, cosines in ((OUTPUTS, measured.outputs), (TRANSFORMED, measured.transformed)):
-                sources[name + suffix] = f"{model} on “{text}”, {n} tokens: 1/√n = {n**-0.5:.2f}"
+                sources[name + suffix] = f"{called(model)} on “{text}”, {n} tokens: 1/√n = {n**-0.5:.2f}"
                 for layer, cosine in enumerate(cosines, 1):
                     share = np.sqrt(max(0.0, (1 + (n - 1) * cosine) / n))
                     cells[f"L{layer}", name + suffix] = number(float(share), 1)

@@ -24,7 +24,7 @@ from wherefrom.model import open_model
 from wherefrom.papers.alti_models import choose_models
 from wherefrom.papers.claims import Claim
 from wherefrom.papers.figures import explained, picture
-from wherefrom.papers.recipe import Place, RecipeCall, Table, number, recipe
+from wherefrom.papers.recipe import Place, RecipeCall, Table, called, number, recipe
 from wherefrom.result.explanation import Explanation
 
 GRADIENT = "saliency(of=probability)"
@@ -70,7 +70,7 @@ def score_texts(call: RecipeCall, methods: Mapping[str, str], task: str) -> Tabl
                 shares |= {(row, column): number(share, 1) for row, share in zip(labels, colored.scores, strict=True)}
                 drawn[", ".join([*parts, column])] = colored
             explains = f", explained towards {target}" if target else ""
-            sources.append(f"{model} on “{text}”, predicts {first.prediction}{explains}")
+            sources.append(f"{called(model)} on “{text}”, predicts {first.prediction}{explains}")
     return Table(
         rows, list(methods), shares, "Share of the absolute scores", sources, pictures={"": picture(drawn, "text")}
     )

@@ -19,7 +19,7 @@ from wherefrom.papers.alti_examples import ALTI, ROLLOUTS, number_tokens
 from wherefrom.papers.alti_models import choose_models
 from wherefrom.papers.claims import Claim
 from wherefrom.papers.figures import explained, picture
-from wherefrom.papers.recipe import RecipeCall, Table, number, recipe
+from wherefrom.papers.recipe import RecipeCall, Table, called, number, recipe
 
 if TYPE_CHECKING:
     from wherefrom.metric.correlation import Summary
@@ -46,7 +46,7 @@ def _explain_texts(call: RecipeCall, method: str, **question: Any) -> Iterator[_
             (explanation,) = explained(replace(call, model=model), text, [method], **question).values()
             parts = [family] * (len(models) > 1) + [str(place)] * (len(call.texts) > 1)
             suffix = "".join(f"-{part.lower().replace(' ', '-').replace('/', '-')}" for part in parts)
-            source = f"{model} on “{text}”, predicts {explanation.prediction}"
+            source = f"{called(model)} on “{text}”, predicts {explanation.prediction}"
             yield _Text(explanation, "".join(f"{part}: " for part in parts), suffix, source)
 
 

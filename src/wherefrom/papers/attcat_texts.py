@@ -21,7 +21,7 @@ from wherefrom.model import open_model
 from wherefrom.papers.attcat import AT, methods_at
 from wherefrom.papers.claims import Claim
 from wherefrom.papers.figures import explained, token_table
-from wherefrom.papers.recipe import RecipeCall, Table, number, recipe, reported
+from wherefrom.papers.recipe import RecipeCall, Table, called, number, recipe, reported
 
 if TYPE_CHECKING:
     from wherefrom.metric.correlation import Summary
@@ -147,7 +147,7 @@ def figure4(call: RecipeCall) -> Table:
             for token, score in zip(tokens, row, strict=True)
         }
         rows += tokens
-        sources.append(f"{call.model} on “{text}”, which it calls {total.prediction}")
+        sources.append(f"{called(call.model)} on “{text}”, which it calls {total.prediction}")
         pictures[f"-{place}" if len(call.texts) > 1 else ""] = draw_layers(tokens, total.pieces)
     of = "Impact scores, divided by the root of the sum of their squares"
     return Table(rows, columns, ours, of, sources, pictures=pictures)

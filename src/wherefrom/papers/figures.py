@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from wherefrom.api import compare
-from wherefrom.papers.recipe import RecipeCall, Table, by_layer, layers, number, used, with_last
+from wherefrom.papers.recipe import RecipeCall, Table, by_layer, called, layers, number, used, with_last
 from wherefrom.result.comparison import Comparison
 from wherefrom.result.explanation import Explanation
 
@@ -115,7 +115,7 @@ def token_layer_table(
                 columns[column] = None
                 scale = scores.sum() if shares else 1.0
                 ours |= {(row, column): number(score / scale, 1) for row, score in zip(names, scores, strict=True)}
-        used.append(f"{model or call.model} on {quote(text)}, which it calls {first.prediction}")
+        used.append(f"{called(model or call.model)} on {quote(text)}, which it calls {first.prediction}")
         pictures[f"-{place}" if len(texts) > 1 else ""] = picture(named, kind, **options)
     return Table(rows, list(columns), ours, of, used, pictures=pictures)
 
@@ -144,7 +144,7 @@ def token_table(
         for name, each in named.items():
             scale = each.scores.sum() if shares else 1.0
             ours |= {(row, name): number(score / scale, 1) for row, score in zip(names, each.scores, strict=True)}
-        said.append(f"{asked.model} on {quote(text)}, which it calls {first.prediction}")
+        said.append(f"{called(asked.model)} on {quote(text)}, which it calls {first.prediction}")
         pictures[f"-{place}" if len(texts) > 1 else ""] = picture(named, kind, **options)
     what = of or "What the readout token draws on in the last layer"
     return Table(rows, list(methods), ours, what, said, pictures=pictures)

@@ -22,7 +22,7 @@ from wherefrom.errors import InvalidOption
 from wherefrom.model import open_model
 from wherefrom.papers.claims import Claim, all_above, averaged, best, nearly_all, rising
 from wherefrom.papers.figures import layer_curves
-from wherefrom.papers.recipe import RecipeCall, Table, by_layer, layers, number, overall, recipe, reported, used
+from wherefrom.papers.recipe import RecipeCall, Table, by_layer, called, layers, number, overall, recipe, reported, used
 from wherefrom.papers.samples import refuse_foreign_labels
 
 if TYPE_CHECKING:
@@ -393,4 +393,4 @@ def figure5(call: RecipeCall) -> Table:
         return outliers(found)
 
     of = "Pearson's r of the two norms' γ in the outlying dimensions"
-    return Table(list(rows), ["correlation"], ours, of, [f"the weights of {call.model}"], [], {"": draw})
+    return Table(list(rows), ["correlation"], ours, of, [f"the weights of {called(call.model)}"], [], {"": draw})

@@ -184,10 +184,11 @@ def _maps(figure: str, name: str, method: str, *, rollout: bool) -> None:
             labels = token_rows(found.pieces, f"{place}. " if several else "")
             rows += labels
             for layer, row in enumerate(found.readout.row(each) for each in maps):
-                ours |= {(label, f"L{layer + 1}"): number(score, 1) for label, score in zip(labels, row, strict=True)}
+                shares = row / row.sum()  # "positive values and sum to one" (section 4.3)
+                ours |= {(label, f"L{layer + 1}"): number(part, 1) for label, part in zip(labels, shares, strict=True)}
             sources.append(f"{called(call.model)}, fine-tuned here, on “{text}”, where it says {found.prediction}")
             pictures[f"-{place}" if several else ""] = picture({f"{name}{rolled}": found}, "maps", own=not rollout)
-        of = f"What the mask draws on by {name}{rolled}: its row of each layer's map (L1 is layer 0 of the picture)"
+        of = f"Shares of what the mask draws on by {name}{rolled}: its row of each layer's map (L1: the picture's layer 0)"
         return Table(rows, layers(ours), ours, of, sources, [tuned.note], pictures)
 
 
