@@ -188,7 +188,7 @@ def _maps(figure: str, name: str, method: str, *, rollout: bool) -> None:
                 ours |= {(label, f"L{layer + 1}"): number(part, 1) for label, part in zip(labels, shares, strict=True)}
             sources.append(f"{called(call.model)}, fine-tuned here, on “{text}”, where it says {found.prediction}")
             pictures[f"-{place}" if several else ""] = picture({f"{name}{rolled}": found}, "maps", own=not rollout)
-        of = f"Shares of what the mask draws on by {name}{rolled}: its row of each layer's map (L1: the picture's layer 0)"
+        of = f"Shares of what the mask draws on by {name}{rolled}: its row of each layer's map"
         return Table(rows, layers(ours), ours, of, sources, [tuned.note], pictures)
 
 
