@@ -25,6 +25,7 @@ SECTION = re.compile(r"<!-- paper: (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.
 Cells = dict[tuple[str, str], dict[str, str]]
 CLAIM = re.compile(r"^- (?P<says>.*) \*\*(?P<verdict>.*?)\.\*\*$", re.MULTILINE)
 SIGNS = {"Holds here": "✓", "Does not hold here": "✗", "Cannot be told here": "?"}
+DEVIATION, INTERVAL = "Mean ± standard deviation", "Mean ± half the 99 % interval"
 SHOWN = 10  # cells of a row without a headline
 
 # The place in the paper of a recipe that is no table or figure there.
@@ -198,15 +199,16 @@ def page(paper: str, heading: str, folder: Path) -> str:
     ]
     for recipe in made(paper, folder):
         text = (folder / f"{recipe.name}.md").read_text(encoding="utf-8").strip()
-        above, _, below = text.replace("### ", "## ", 1).partition("\n|")
-        claims = "\n".join(line for line in below.splitlines() if not line.startswith("|")).strip()
-        blocks.append("\n\n".join(filter(None, [above.strip(), full_table(recipe, folder), claims])))
+        lines = text.replace("### ", "## ", 1).replace(DEVIATION, INTERVAL).splitlines()
+        table = [number for number, line in enumerate(lines) if line.startswith("|")]
+        above, below = lines[: table[0]], lines[table[-1] + 1 :]
+        blocks += ["\n".join(above).strip(), full_table(recipe, folder), "\n".join(below).strip()]
         for suffix in PICTURES.get(recipe.name, ()):
             name = f"{recipe.name.replace('/', '-')}{suffix}.png"
             (DOCS / "img" / "papers").mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / f"{recipe.name}{suffix}.png", DOCS / "img" / "papers" / name)
             blocks.append(f"![{recipe.name}](../img/papers/{name})")
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def full_table(recipe: Recipe, folder: Path) -> str:
@@ -223,10 +225,10 @@ def full_table(recipe: Recipe, folder: Path) -> str:
 def main(folder: Path) -> None:
     record = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / "calls").glob("*.json"))]
     text = (DOCS / "papers.md").read_text(encoding="utf-8")
-    for found in SECTION.finditer(text):
+    (DOCS / "papers").mkdir(exist_ok=True)
+    for found in list(SECTION.finditer(text)):
         paper = found["name"]
-        heading = re.findall(r"^## (.*)$", text[: found.start()], re.MULTILINE)[-1]
-        (DOCS / "papers").mkdir(exist_ok=True)
+        heading = re.findall(r"^## (.*)$", found.string[: found.start()], re.MULTILINE)[-1]
         (DOCS / "papers" / f"{paper}.md").write_text(page(paper, heading, folder), encoding="utf-8")
         text = text.replace(found[0], section(paper, folder, record))
     (DOCS / "papers.md").write_text(text, encoding="utf-8")
