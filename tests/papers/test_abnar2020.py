@@ -19,7 +19,7 @@ from wherefrom.metric.correlation import Summary
 from wherefrom.model import open_model
 from wherefrom.papers import Result, Results, lookup
 from wherefrom.papers.map_shape import received_variation, row_distance, self_weight
-from wherefrom.papers.recipe import Table, number
+from wherefrom.papers.recipe import Table, Text, number
 
 
 @pytest.fixture(autouse=True)
@@ -169,6 +169,27 @@ def test_figures_2_and_3_hold_every_layer_and_answer_their_claims() -> None:
     ours = {**ours, ("3. men", "Flow L2"): number(0.1, 1), ("2. systems", "Rollout L2"): number(0.01, 1)}
     assert answers("abnar2020/figure3", Table(rows, columns, ours, "", []))[:2] == [False, False]
     assert rolled.table.ours
+
+
+def test_figure_2_tells_predictions_and_what_a_changed_word_does_to_them() -> None:
+    second, third, articles, nasa = (
+        "the article on nasa large systems",
+        "here the men differ in that the female",
+        "the articles on nasa large systems",
+        "here the nasa differ in that the female",
+    )
+
+    def verdicts(**predictions: str | None) -> list[bool | None]:
+        texts = {"second": second, "third": third, "articles": articles, "nasa": nasa}
+        named: dict[Text, str | None] = {texts[name]: prediction for name, prediction in predictions.items()}
+        return answers("abnar2020/figure2", Table([], [], {}, "", [], predictions=named))[1:]
+
+    assert verdicts(second="singular", articles="plural", third="plural", nasa="singular") == [True] * 4
+    assert verdicts(second="plural", articles="plural", third="singular", nasa="singular") == [False] * 4
+    assert verdicts(second="0", third=None, nasa="1") == verdicts() == [None] * 4
+    predictions = made("abnar2020/figure2").table.predictions
+    for text in (second, third, articles, nasa):
+        assert predictions[text] == wherefrom.explain(text, "wherefrom/agreement", method="attention").prediction
 
 
 def pronoun_table(raw: list[float], rollout: float, flow: float, p_his: float, letter: str) -> Table:

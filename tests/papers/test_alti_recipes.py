@@ -387,6 +387,13 @@ def test_claims_about_table_2() -> None:
     assert lower(table_of(both), "") is True
     assert lower(table_of(both | {("ALTI", "SVA BERT"): 0.7}), "") is False
     assert lower(table_of({("ALTI", "SVA BERT"): 0.1, ("ALTI", "SST2 RoBERTa"): 0.6}), "") is None
+    margin = claim_of("table2", "On SST2").holds
+    best = {("Attn Rollout", "SST2 BERT"): 0.1, ("Norm Rollout", "SST2 BERT"): 0.3, ("ALTI", "SST2 BERT"): 0.45}
+    assert margin(table_of(best), "") is True
+    assert margin(table_of(best | {("ALTI", "SST2 BERT"): 0.35}), "") is False
+    assert margin(table_of(best | {("ALTI", "SVA BERT"): 0.1, ("Norm Rollout", "SVA BERT"): 0.2}), "") is True
+    assert margin(table_of({("ALTI", "SVA BERT"): 0.1, ("ALTI", "SST2 RoBERTa"): 0.6}), "") is None
+    assert margin(table_of({("ALTI", "SVA BERT"): 0.1}), "") is None
     spread = claim_of("table2", "ALTI has").holds
     rows = {row: summary(values) for row, values in (("ALTI", [1.0, 1.1]), ("Attn Rollout", [0.0, 1.0]))}
     assert spread(Table(list(rows), ["x"], {(row, "x"): cell for row, cell in rows.items()}, "", []), "x") is True

@@ -158,6 +158,22 @@ def test_the_claims_of_figure_3_follow_the_curves() -> None:
     assert answers("globenc/figure3", Table(rows, columns, worse, "", [])) == [False] * 4
 
 
+def test_single_layers_and_rollout_without_layer_norm_have_a_best_row() -> None:
+    def holds(name: str, start: str, cells: dict[tuple[str, str], float], column: str = "") -> bool | None:
+        (claim,) = [claim for claim in lookup(name)[0].claims if claim.says.startswith(start)]
+        rows, columns = (list(dict.fromkeys(place[i] for place in cells)) for i in (0, 1))
+        ours = {place: number(value, 9) for place, value in cells.items()}
+        return claim.holds(Table(rows, columns, ours, "", []), column)
+
+    layers = {("N_Res", "L1"): 0.5, ("N_Res", "L2"): 0.2, ("N_ResLN", "L1"): 0.1, ("N_ResLN", "L2"): 0.1}
+    for last, expected in ((0.5, True), (0.2, False)):
+        cells = layers | {("N_Enc", "L1"): 0.4, ("N_Enc", "L2"): last}
+        assert holds("globenc/figure4", "In single layers", cells) is expected
+    rows = {(row, "SST2"): 0.3 for row in ("W", "W_FixedRes", "W_Res", "N", "N_FixedRes")} | {("N_Enc", "SST2"): 0.9}
+    for value, expected in ((0.4, True), (0.2, False)):
+        assert holds("globenc/table1", "Without layer norm", rows | {("N_Res", "SST2"): value}, "SST2") is expected
+
+
 def test_a_paper_is_made_as_far_as_the_data_go(models: dict[str, str], tmp_path: Path) -> None:
     found = wherefrom.reproduce("globenc", model=models["bert"], data="sst2", folder=data_folder(tmp_path), limit=2)
     assert isinstance(found, Results)

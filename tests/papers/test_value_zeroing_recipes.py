@@ -288,6 +288,21 @@ def test_claims_of_layers_are_asked_of_every_layer() -> None:
     assert claim.holds(table(0.01), "") is False
 
 
+@pytest.mark.parametrize("name", ["value-zeroing/figure1", "value-zeroing/figure2"])
+def test_layers_4_and_9_of_12_are_compared_with_the_mean_over_the_layers(name: str) -> None:
+    def table(depth: int, high: set[int]) -> Table:
+        values = {layer: 0.8 if layer in high else 0.1 for layer in range(1, depth + 1)}
+        columns = {f"{prefix} L{layer}": value for prefix in ("dot", "AP") for layer, value in values.items()}
+        columns |= {f"{prefix} mean": float(np.mean(list(values.values()))) for prefix in ("dot", "AP")}
+        ours = {("Value Zeroing", column): number(value, 9) for column, value in columns.items()}
+        return Table(["Value Zeroing"], list(columns), ours, "", [])
+
+    (claim,) = [claim for claim in lookup(name)[0].claims if claim.where == "section 6"]
+    assert claim.holds(table(12, {4, 9, 11}), "") is True
+    assert claim.holds(table(12, {4, 11}), "") is False
+    assert claim.holds(table(10, {4, 9}), "") is None
+
+
 def test_the_jumps_of_figure_3() -> None:
     columns = [f"L{layer}" for layer in range(13)]
     jumps = np.cumsum([1, 0.1, 0.1, 0.1, 0.3, 0.1, 0.1, 0.1, 0.1, 0.4, 0.1, 0.1, 0.1])

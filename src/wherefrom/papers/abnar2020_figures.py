@@ -24,7 +24,7 @@ from wherefrom.papers.recipe import RecipeCall, Table, called, layers, number, r
 
 if TYPE_CHECKING:
     from wherefrom.metric.correlation import Summary
-    from wherefrom.papers.recipe import Place
+    from wherefrom.papers.recipe import Place, Text
     from wherefrom.result.explanation import Explanation
 
 SENTENCES = {"model": "wherefrom/agreement", "model_of": "linzen_lgd"}
@@ -34,6 +34,7 @@ FLIPPED = {  # the same sentence with the change that flips the decision of the 
     EXAMPLES[1]: "the articles on nasa large systems",
     EXAMPLES[2]: "here the nasa differ in that the female",
 }
+NUMBERS = ("singular", "plural")
 PRONOUNS = {  # with the person of each pronoun, in the order of PAIR
     "the author talked to sara about [MASK] book .": ("author", "sara"),
     "mary convinced john of [MASK] love .": ("john", "mary"),
@@ -150,6 +151,26 @@ def _stand_out(*rows: str) -> Callable[[Table, str], bool | None]:
     return holds
 
 
+def _calls(text: str, verb_number: str) -> Callable[[Table, str], bool | None]:
+    """Tell whether the prediction for a text is this number; None without the text, or for other labels."""
+
+    def holds(table: Table, _: str) -> bool | None:
+        prediction = table.predictions.get(text)
+        return prediction == verb_number if prediction in NUMBERS else None
+
+    return holds
+
+
+def _flips(text: str) -> Callable[[Table, str], bool | None]:
+    """Tell whether the paper's change of a text changes the prediction."""
+
+    def holds(table: Table, _: str) -> bool | None:
+        before, after = (table.predictions.get(each) for each in (text, FLIPPED[text]))
+        return None if before is None or after is None else before != after
+
+    return holds
+
+
 def _sentence_is_uniform(table: Table, rows: list[str]) -> bool:
     return all(evenness(table.matrix(rows, [column])[:, 0]) >= UNIFORM for column in table.columns[3:])
 
@@ -172,16 +193,42 @@ def _rollout_is_focused(table: Table, rows: list[str]) -> bool:
             _every_sentence(_sentence_is_uniform),
             tested=False,
         ),
+        Claim(
+            "The second sentence is classified correctly, as singular.",
+            "section 4",
+            _calls(EXAMPLES[1], "singular"),
+            tested=False,
+        ),
+        Claim(
+            "In the second sentence “articles” in place of “article” flips the decision.",
+            "section 4",
+            _flips(EXAMPLES[1]),
+            tested=False,
+        ),
+        Claim(
+            "The third sentence is misclassified, as plural.",
+            "section 4",
+            _calls(EXAMPLES[2], "plural"),
+            tested=False,
+        ),
+        Claim(
+            "In the third sentence a proper noun in place of the plural noun flips the decision.",
+            "section 4",
+            _flips(EXAMPLES[2]),
+            tested=False,
+        ),
     ),
     **SENTENCES,
 )
 def figure2(call: RecipeCall) -> Table:
     table = token_layer_table(call, call.texts, {"Raw": ROWS["Raw"]}, "Raw attention of the readout token")
     changes = {text: FLIPPED[text] for text in call.texts if isinstance(text, str) and text in FLIPPED}
-    calls = {changed: explained(call, changed, [ROWS["Raw"]]) for changed in changes.values()}
-    notes = [f"With the change that flips the decision in the paper, {quote(changed)}, it calls the verb "
-             f"{next(iter(found.values())).prediction}." for changed, found in calls.items()]  # fmt: skip
-    return replace(table, notes=notes)
+    calls: dict[Text, str | None] = {
+        changed: next(iter(explained(call, changed, [ROWS["Raw"]]).values())).prediction for changed in changes.values()
+    }
+    notes = [f"With the change that flips the decision in the paper, {quote(changed)}, it calls the verb {prediction}."
+             for changed, prediction in calls.items()]  # fmt: skip
+    return replace(table, notes=notes, predictions={**table.predictions, **calls})
 
 
 @recipe(

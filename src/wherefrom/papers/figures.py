@@ -102,6 +102,7 @@ def token_layer_table(
     """
     ours: dict[Place, Summary] = {}
     rows, used, pictures = [], [], {}
+    predictions: dict[Text, str | None] = {}
     columns: dict[str, None] = {}
     for place, text in enumerate(texts, 1):
         named = dict(zip(methods, explained(call, text, list(methods.values()), model=model).values(), strict=True))
@@ -115,9 +116,10 @@ def token_layer_table(
                 columns[column] = None
                 scale = scores.sum() if shares else 1.0
                 ours |= {(row, column): number(score / scale, 1) for row, score in zip(names, scores, strict=True)}
+        predictions[text] = first.prediction
         used.append(f"{called(model or call.model)} on {quote(text)}, which it calls {first.prediction}")
         pictures[f"-{place}" if len(texts) > 1 else ""] = picture(named, kind, **options)
-    return Table(rows, list(columns), ours, of, used, pictures=pictures)
+    return Table(rows, list(columns), ours, of, used, pictures=pictures, predictions=predictions)
 
 
 def token_table(

@@ -113,6 +113,12 @@ ORDERING = Claim("W < N < N_Res < N_Enc.", "sections 4.5.1 to 4.5.3", rising("W"
 RATIO = Claim("W_FixedRes < W_Res.", "section 4.5.2", rising("W_FixedRes", "W_Res"), each=True)
 FIXED = Claim("N < N_FixedRes.", "section 4.5.2", rising("N", "N_FixedRes"), each=True)
 DROP = Claim("N_ResLN drops below N_Res.", "section 4.5.3", rising("N_ResLN", "N_Res"), each=True)
+WITHOUT_NORM = Claim(
+    "Without layer norm, N_Res has the highest correlation: above W, W_FixedRes, W_Res, N and N_FixedRes.",
+    "section 4.5.2",
+    best("N_Res", "W", "W_FixedRes", "W_Res", "N", "N_FixedRes"),
+    each=True,
+)
 BEST = Claim("N_Enc has the highest correlation of all.", "section 4.5", best("N_Enc"), each=True)
 TABLE1_DATA = {"data": ("sst2", "mnli", "hatexplain"), "spare": "own", "limit": 300, "columns": DATASETS, "joins": True}
 EVERY_SET = "the whole validation sets of SST-2 (872), MNLI and HateXplain"
@@ -172,7 +178,7 @@ def correlation_table(call: RecipeCall, family: str) -> Table:
     "Spearman's ρ of rolled-out attributions of [CLS] with saliency, one part of the block after another.",
     samples=f"{EVERY_SET}; BERT-base fine-tuned on each",
     reported=TABLE1,
-    claims=(ORDERING, RATIO, FIXED, DROP, BEST),
+    claims=(ORDERING, RATIO, FIXED, WITHOUT_NORM, DROP, BEST),
     **TABLE1_DATA,
 )
 def table1(call: RecipeCall) -> Table:
@@ -351,6 +357,13 @@ def figure3(call: RecipeCall) -> Table:
             "section 4.5.3",
             lambda table, _: all_above(
                 (averaged(table, row), averaged(table, "N_ResLN")) for row in ("N_Res", "N_Enc")
+            ),
+        ),
+        Claim(
+            "In single layers N_Enc is more accurate than N_Res and N_ResLN, on average over the layers.",
+            "section 6",
+            lambda table, _: all_above(
+                (averaged(table, "N_Enc"), averaged(table, row)) for row in ("N_Res", "N_ResLN")
             ),
         ),
     ),

@@ -96,6 +96,7 @@ class Table:
     notes: Sequence[str] = ()
     pictures: Mapping[str, Draw] = field(default_factory=dict)  # by the suffix of the file; without any, a grid
     comparable: bool = True  # the paper reports such a model; False for a family that it has no numbers of
+    predictions: Mapping[Text, str | None] = field(default_factory=dict)  # by text, where single texts are shown
 
     @property
     def sources(self) -> list[str]:

@@ -307,6 +307,23 @@ def early_gradients(prefixes: Sequence[str]) -> Claim:
     )
 
 
+def _aligned_at_4_and_9(table: Table, _: str) -> bool | None:
+    """Whether both layers are above the mean over the layers by both measures; None for a depth other than 12."""
+    if any(len(layer_columns(table, prefix)) != 12 for prefix in ("dot", "AP")):
+        return None
+    cells = {column: table.ours.get(("Value Zeroing", column)) for column in table.columns}
+    return all_above(
+        (cells.get(f"{prefix} L{layer}"), cells.get(f"{prefix} mean")) for prefix in ("dot", "AP") for layer in (4, 9)
+    )
+
+
+ALIGNED_AT_4_AND_9 = Claim(
+    "In layers 4 and 9 of 12, Value Zeroing has a higher alignment with cue words: above its mean over the layers.",
+    "section 6",
+    _aligned_at_4_and_9,
+)
+
+
 def alignment_claims(dot: str, ap: str, where: str = "section 5") -> tuple[Claim, ...]:
     """The claims about figures 1 and 2, for the columns of one model."""
     both = (dot, ap)
@@ -337,7 +354,7 @@ ALIGNED = "Dot product and average precision with the cue vector"
     "value-zeroing/figure1",
     "Cue words in every layer of the pre-trained model: their share of the scores, and average precision.",
     samples=SAMPLES + "pre-trained (accuracy 0.96)",
-    claims=alignment_claims("dot", "AP"),
+    claims=(*alignment_claims("dot", "AP"), ALIGNED_AT_4_AND_9),
     options=OPTIONS,
     **AGREEMENT,
 )
@@ -349,7 +366,7 @@ def figure1(call: RecipeCall) -> Table:
     "value-zeroing/figure2",
     "Cue words in every layer of the fine-tuned model: their share of the scores, and average precision.",
     samples=SAMPLES + "fine-tuned on the other half (accuracy 0.99)",
-    claims=alignment_claims("dot", "AP"),
+    claims=(*alignment_claims("dot", "AP"), ALIGNED_AT_4_AND_9),
     options=OPTIONS,
     **AGREEMENT,
 )
