@@ -1,6 +1,7 @@
 """Write what `scripts/recipes.py FOLDER` measured into the docs: python scripts/papers.py FOLDER
 
-    docs/papers.md            between `<!-- paper: alti -->` and `<!-- end -->`: a row for each table and figure
+    docs/papers.md            between `<!-- paper: alti -->` and `<!-- end -->`: a row for each table and figure;
+                              between `<!-- summary -->` and `<!-- end -->`: a row for each paper
     docs/papers/alti.md       every number of the paper's recipes, and the pictures of `PICTURES`
 
 No number is typed by hand. A row shows the cells of `HEADLINES`; without them, each row of the column that sums the
@@ -14,7 +15,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from wherefrom.papers import Recipe, recipes
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SECTION = re.compile(r"<!-- paper: (?P<name>[\w-]+) -->\n.*?<!-- end -->\n", re.DOTALL)
 Cells = dict[tuple[str, str], dict[str, str]]
+SUMMARY = re.compile(r"<!-- summary -->\n.*?<!-- end -->\n", re.DOTALL)
 CLAIM = re.compile(r"^- (?P<says>.*) \*\*(?P<verdict>.*?)\.\*\*$", re.MULTILINE)
 SIGNS = {"Holds here": "✓", "Does not hold here": "✗", "Cannot be told here": "?"}
 DEVIATION, INTERVAL = "Mean ± standard deviation", "Mean ± half the 99 % interval"
@@ -118,6 +120,11 @@ def link(recipe: Recipe) -> str:
     return f"papers/{recipe.paper}.md#{recipe.name.replace('/', '').lower()}"
 
 
+def anchor(heading: str) -> str:
+    """The anchor of a heading in the book and on GitHub."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def show_cell(cell: dict[str, str]) -> str:
     """Our mean ± half its interval, and the paper's number in brackets."""
     interval = f" ± {float(cell['interval']):.2f}" if cell["interval"] else ""
@@ -184,6 +191,22 @@ def section(paper: str, folder: Path, record: list[dict[str, Any]]) -> str:
     return f"<!-- paper: {paper} -->\n" + "\n".join([*heading, *rows]) + "\n<!-- end -->\n"
 
 
+def summary(papers: Sequence[tuple[str, str]], folder: Path) -> str:
+    """How many claims of each paper hold, do not, and cannot be told; in brackets those without a test."""
+    lines = ["| Paper | Recipes | ✓ holds | ✗ does not | ? cannot be told |", "|---|---|---|---|---|"]
+    for paper, heading in papers:
+        recipes_made = list(made(paper, folder))
+        texts = [(folder / f"{recipe.name}.md").read_text(encoding="utf-8") for recipe in recipes_made]
+        verdicts = [claim["verdict"] for text in texts for claim in CLAIM.finditer(text)]
+        cells = []
+        for sign in SIGNS:
+            alike = [verdict for verdict in verdicts if verdict.startswith(sign)]
+            untested = sum(verdict.endswith("untested") for verdict in alike)
+            cells.append(f"{len(alike)} ({untested})" if untested else str(len(alike)))
+        lines.append(f"| [{heading}](#{anchor(heading)}) | {len(recipes_made)} | {' | '.join(cells)} |")
+    return "<!-- summary -->\n" + "\n".join(lines) + "\n<!-- end -->\n"
+
+
 def made(paper: str, folder: Path) -> Iterator[Recipe]:
     """The recipes of a paper that have a result in the folder."""
     return (recipe for recipe in recipes() if recipe.paper == paper and (folder / f"{recipe.name}.csv").is_file())
@@ -231,6 +254,8 @@ def main(folder: Path) -> None:
         heading = re.findall(r"^## (.*)$", found.string[: found.start()], re.MULTILINE)[-1]
         (DOCS / "papers" / f"{paper}.md").write_text(page(paper, heading, folder), encoding="utf-8")
         text = text.replace(found[0], section(paper, folder, record))
+    headings = re.findall(r"^## (.*)\n(?:(?!^## ).*\n)*?<!-- paper: ([\w-]+) -->", text, re.MULTILINE)
+    text = SUMMARY.sub(lambda _: summary([(paper, heading) for heading, paper in headings], folder), text)
     (DOCS / "papers.md").write_text(text, encoding="utf-8")
 
 

@@ -51,6 +51,8 @@ SIZES: dict[str, int] = {
     "value-zeroing/figure-a1": 300,  # Spearman's distance takes minutes for every hundred
     **dict.fromkeys((f"value-zeroing/figure-a{number}" for number in (2, 3, 4)), 2500),
 }
+# The most examples of a smoke run, where a handful takes a minute.
+SMALL = {"planted-facts/lm": 5, "planted-facts/reader": 5}
 # Calls in place of the default one: several datasets, models that do not ship.
 HATEXPLAIN = {"model": "hatexplain=hatexplain", "data": "hatexplain", "limit": 2000}
 MNLI = {"model": "mnli=mnli", "data": "mnli", "split": "validation_mismatched_1k", "limit": 2000}
@@ -91,7 +93,7 @@ def list_calls(limit: int | None, models: Path | None, only: list[str]) -> Itera
     for recipe in recipes():
         if only and recipe.name not in only and recipe.paper not in only:
             continue
-        size = limit or SIZES.get(recipe.name)
+        size = min(limit, SMALL.get(recipe.name, limit)) if limit else SIZES.get(recipe.name)
         default = {"limit": size} if size and recipe.data else {}
         trains = {"train_limit": limit} if limit and recipe.paper == "value-zeroing" and recipe.data else {}
         for arguments in CALLS.get(recipe.name, [default]) if models else [default]:
