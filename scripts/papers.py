@@ -2,7 +2,7 @@
 
     docs/papers.md            between `<!-- paper: alti -->` and `<!-- end -->`: a row for each table and figure;
                               between `<!-- summary -->` and `<!-- end -->`: a row for each paper
-    docs/papers/alti.md       every number of the paper's recipes, and the pictures of `PICTURES`
+    docs/papers/alti.md       every number of the paper's recipes, and its pictures
 
 No number is typed by hand. A row shows the cells of `HEADLINES`; without them, each row of the column that sums the
 recipe up (a mean, the last layer). A cell is our mean ± half its 99 % interval, with the paper's number in brackets.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ Cells = dict[tuple[str, str], dict[str, str]]
 SUMMARY = re.compile(r"<!-- summary -->\n.*?<!-- end -->\n", re.DOTALL)
 CLAIM = re.compile(r"^- (?P<says>.*) \*\*(?P<verdict>.*?)\.\*\*$", re.MULTILINE)
 SIGNS = {"Holds here": "✓", "Does not hold here": "✗", "Cannot be told here": "?"}
-DEVIATION, INTERVAL = "Mean ± standard deviation", "Mean ± half the 99 % interval"
+DEVIATION, INTERVAL = "± standard deviation", "± half the 99 % interval"
 SHOWN = 10  # cells of a row without a headline
 
 # The place in the paper of a recipe that is no table or figure there.
@@ -71,20 +70,11 @@ HEADLINES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "attcat/table2": tuple(("AttCAT", name) for name in ("SST2", "QQP", "MNLI", "Amazon", "Yelp", "IMDB")),
 }
-# The pictures that are copied beside the pages: recipe -> suffixes of the files.
-PICTURES: dict[str, tuple[str, ...]] = {
-    "abnar2020/table1": ("",),
-    "abnar2020/table2": ("",),
-    "alti/figure3": ("",),
-    "alti/figure6": ("",),
-    "attcat/figure3": ("",),
-    "attcat/figure4": ("",),
-    "attcat/figure5b": ("",),
-    "globenc/figure3": ("",),
-    "value-zeroing/figure1": ("-dot",),
-    "value-zeroing/figure2": ("-dot",),
-    "value-zeroing/figure3": ("",),
-}
+# Tables that are drawn beside their numbers, with the suffix of the file; every figure is.
+DRAWN_TABLES = {"abnar2020/table1": "", "abnar2020/table2": ""}
+PICTURE_WIDTH, PICTURE_COLORS = 1100, 64
+# Recipes about a model that was not at hand: another stands in, and the claims are not asked.
+STAND_INS = {"globenc/table-a1", "globenc/table-a2", "value-zeroing/figure-a3", "value-zeroing/figure-a4"}
 
 
 def title(recipe: Recipe) -> str:
@@ -179,7 +169,7 @@ def row(recipe: Recipe, folder: Path, record: list[dict[str, Any]]) -> str:
         f"[{title(recipe)}]({link(recipe)}). {recipe.about}",
         "<br>".join(filter(None, [show_calls(recipe, record), show_sizes(cells)])),
         headline(recipe, cells),
-        show_claims(markdown),
+        "not asked: another model stands in" if recipe.name in STAND_INS else show_claims(markdown),
     ]
     return f"| {' | '.join(parts)} |"
 
@@ -196,7 +186,11 @@ def summary(papers: Sequence[tuple[str, str]], folder: Path) -> str:
     lines = ["| Paper | Recipes | ✓ holds | ✗ does not | ? cannot be told |", "|---|---|---|---|---|"]
     for paper, heading in papers:
         recipes_made = list(made(paper, folder))
-        texts = [(folder / f"{recipe.name}.md").read_text(encoding="utf-8") for recipe in recipes_made]
+        texts = [
+            (folder / f"{recipe.name}.md").read_text(encoding="utf-8")
+            for recipe in recipes_made
+            if recipe.name not in STAND_INS
+        ]
         verdicts = [claim["verdict"] for text in texts for claim in CLAIM.finditer(text)]
         cells = []
         for sign in SIGNS:
@@ -226,12 +220,33 @@ def page(paper: str, heading: str, folder: Path) -> str:
         table = [number for number, line in enumerate(lines) if line.startswith("|")]
         above, below = lines[: table[0]], lines[table[-1] + 1 :]
         blocks += ["\n".join(above).strip(), full_table(recipe, folder), "\n".join(below).strip()]
-        for suffix in PICTURES.get(recipe.name, ()):
-            name = f"{recipe.name.replace('/', '-')}{suffix}.png"
-            (DOCS / "img" / "papers").mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(folder / f"{recipe.name}{suffix}.png", DOCS / "img" / "papers" / name)
-            blocks.append(f"![{recipe.name}](../img/papers/{name})")
+        blocks += [f"![{name}](../img/papers/{copy_picture(path)})" for name, path in pictures_of(recipe, folder)]
     return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def pictures_of(recipe: Recipe, folder: Path) -> list[tuple[str, Path]]:
+    """The pictures of a figure, or of a table in `DRAWN_TABLES`."""
+    if recipe.name in DRAWN_TABLES:
+        return [(recipe.name, folder / f"{recipe.name}{DRAWN_TABLES[recipe.name]}.png")]
+    if not recipe.short.startswith("figure"):
+        return []
+    paths = sorted((folder / recipe.paper).glob(f"{recipe.short}.png")) + sorted(
+        path for path in (folder / recipe.paper).glob(f"{recipe.short}-*.png") if "=" not in path.stem
+    )
+    return [(f"{recipe.paper}/{path.stem}", path) for path in paths]
+
+
+def copy_picture(path: Path) -> str:
+    """Copy a picture beside the pages, in few colors; its name there."""
+    from PIL import Image
+
+    name = f"{path.parent.name}-{path.name}"
+    (DOCS / "img" / "papers").mkdir(parents=True, exist_ok=True)
+    with Image.open(path) as picture:
+        height = round(picture.height * PICTURE_WIDTH / picture.width)
+        small = picture.convert("RGB").resize((PICTURE_WIDTH, height)) if picture.width > PICTURE_WIDTH else picture
+        small.convert("RGB").quantize(PICTURE_COLORS).save(DOCS / "img" / "papers" / name, optimize=True)
+    return name
 
 
 def full_table(recipe: Recipe, folder: Path) -> str:

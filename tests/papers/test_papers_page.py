@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from PIL import Image
 
 from wherefrom.papers import recipes
 
@@ -52,7 +53,7 @@ def test_numbers_claims_and_pictures_are_put_in(
         "- So it is (section 5). **Holds here.**\n- Or is it (section 6). **Cannot be told here.**\n",
         encoding="utf-8",
     )
-    (folder / "alti/table2-x.png").write_bytes(b"picture")
+    Image.new("RGB", (2000, 100), "white").save(folder / "alti/table2-x.png")
     call = {
         "recipe": "alti/table2",
         "command": "wherefrom reproduce alti/table2",
@@ -61,7 +62,7 @@ def test_numbers_claims_and_pictures_are_put_in(
     }
     (folder / "calls/1.json").write_text(json.dumps({**call, "device": "cpu"}), encoding="utf-8")
     (docs / "papers.md").write_text("## ALTI\n\n<!-- paper: alti -->\nstale\n<!-- end -->\nEnd.\n", encoding="utf-8")
-    monkeypatch.setitem(papers.PICTURES, "alti/table2", ("-x",))
+    monkeypatch.setitem(papers.DRAWN_TABLES, "alti/table2", "-x")
     monkeypatch.setitem(papers.HEADLINES, "alti/table2", (("ALTI", "SST2 BERT"),))
     for _ in range(2):  # the second time it replaces what the first has written
         papers.main(folder)
@@ -76,7 +77,7 @@ def test_numbers_claims_and_pictures_are_put_in(
     assert "## alti/table2\n" in full
     assert "|  | SST2 BERT | other |\n| --- | --- | --- |\n| ALTI | 0.55 ± 0.02 (0.55) | 0.10 |\n\n- So it is" in full
     assert "../img/papers/alti-table2-x.png" in full
-    assert (docs / "img/papers/alti-table2-x.png").read_bytes() == b"picture"
+    assert Image.open(docs / "img/papers/alti-table2-x.png").width == papers.PICTURE_WIDTH
 
 
 @pytest.mark.parametrize(
