@@ -141,9 +141,9 @@ def show_claims(markdown: str) -> str:
     return "<br>".join(shown).replace("|", "\\|") or "–"
 
 
-def show_calls(recipe: Recipe, record: list[dict[str, Any]]) -> str:
+def show_calls(stem: str, record: list[dict[str, Any]]) -> str:
     """The commands of a recipe, with date and time."""
-    calls = [call for call in record if call["recipe"] == recipe.name]
+    calls = [call for call in record if call["recipe"] == stem]
     lines = [f"`{call['command']}` ({call['date']}, {show_time(call['seconds'])}, {call['device']})" for call in calls]
     return "<br>".join(lines).replace("|", "\\|")
 
@@ -161,13 +161,19 @@ def show_time(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds >= 360 else f"{max(seconds / 60, 0.1):.1f} min"
 
 
-def row(recipe: Recipe, folder: Path, record: list[dict[str, Any]]) -> str:
+def stems(recipe: Recipe, folder: Path) -> list[str]:
+    """The files of a recipe, without their ending: with its default options, then with others."""
+    others = sorted((folder / recipe.paper).glob(f"{recipe.short}-*=*.csv"))
+    return [recipe.name, *(f"{recipe.paper}/{path.stem}" for path in others)]
+
+
+def row(recipe: Recipe, stem: str, folder: Path, record: list[dict[str, Any]]) -> str:
     """The row of a recipe in docs/papers.md."""
-    cells = read_cells(folder / f"{recipe.name}.csv")
-    markdown = (folder / f"{recipe.name}.md").read_text(encoding="utf-8")
+    cells = read_cells(folder / f"{stem}.csv")
+    markdown = (folder / f"{stem}.md").read_text(encoding="utf-8")
     parts = [
         f"[{title(recipe)}]({link(recipe)}). {recipe.about}",
-        "<br>".join(filter(None, [show_calls(recipe, record), show_sizes(cells)])),
+        "<br>".join(filter(None, [show_calls(stem, record), show_sizes(cells)])),
         headline(recipe, cells),
         "not asked: another model stands in" if recipe.name in STAND_INS else show_claims(markdown),
     ]
@@ -176,7 +182,7 @@ def row(recipe: Recipe, folder: Path, record: list[dict[str, Any]]) -> str:
 
 def section(paper: str, folder: Path, record: list[dict[str, Any]]) -> str:
     """The table of a paper, a row for each recipe that was made."""
-    rows = [row(recipe, folder, record) for recipe in made(paper, folder)]
+    rows = [row(recipe, stem, folder, record) for recipe in made(paper, folder) for stem in stems(recipe, folder)]
     heading = ["| In the paper | Command | Ours (theirs) | Claims |", "|---|---|---|---|"]
     return f"<!-- paper: {paper} -->\n" + "\n".join([*heading, *rows]) + "\n<!-- end -->\n"
 
@@ -214,12 +220,13 @@ def page(paper: str, heading: str, folder: Path) -> str:
         "99 % interval, and the paper's number in brackets. Standard deviations and counts are in the csv files that "
         "the commands write. [All papers](../papers.md).",
     ]
-    for recipe in made(paper, folder):
-        text = (folder / f"{recipe.name}.md").read_text(encoding="utf-8").strip()
+    files = [(each, stem) for each in made(paper, folder) for stem in stems(each, folder)]
+    for recipe, stem in files:
+        text = (folder / f"{stem}.md").read_text(encoding="utf-8").strip().replace(recipe.name, stem, 1)
         lines = text.replace("### ", "## ", 1).replace(DEVIATION, INTERVAL).splitlines()
         table = [number for number, line in enumerate(lines) if line.startswith("|")]
         above, below = lines[: table[0]], lines[table[-1] + 1 :]
-        blocks += ["\n".join(above).strip(), full_table(recipe, folder), "\n".join(below).strip()]
+        blocks += ["\n".join(above).strip(), full_table(folder / f"{stem}.csv"), "\n".join(below).strip()]
         blocks += [f"![{name}](../img/papers/{copy_picture(path)})" for name, path in pictures_of(recipe, folder)]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
@@ -249,9 +256,9 @@ def copy_picture(path: Path) -> str:
     return name
 
 
-def full_table(recipe: Recipe, folder: Path) -> str:
-    """Every cell of a recipe as a Markdown table."""
-    cells = read_cells(folder / f"{recipe.name}.csv")
+def full_table(path: Path) -> str:
+    """Every cell of a csv file as a Markdown table."""
+    cells = read_cells(path)
     rows, columns = (list(dict.fromkeys(place[i] for place in cells)) for i in (0, 1))
     lines = [["", *columns], ["---"] * (len(columns) + 1)]
     lines += [
