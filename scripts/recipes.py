@@ -96,13 +96,12 @@ def list_calls(limit: int | None, models: Path | None, only: list[str]) -> Itera
         size = min(limit, SMALL.get(recipe.name, limit)) if limit else SIZES.get(recipe.name)
         default = {"limit": size} if size and recipe.data else {}
         trains = {"train_limit": limit} if limit and recipe.paper == "value-zeroing" and recipe.data else {}
-        for arguments in CALLS.get(recipe.name, [default]) if models else [default]:
+        chosen = CALLS.get(recipe.name) if models else None
+        for arguments in chosen or [default]:
             names = [part.rpartition("=")[2] for part in arguments.get("model", "wherefrom/").split(",")]
-            if models and all(name.startswith("wherefrom/") or (models / name).is_dir() for name in names):
-                arguments = {**arguments, **({"limit": limit} if limit and "limit" in arguments else {})}
-                yield Call(recipe.name, {**arguments, **trains})
-            elif not models:
-                yield Call(recipe.name, {**arguments, **trains})
+            if not models or all(name.startswith("wherefrom/") or (models / name).is_dir() for name in names):
+                limited = {"limit": limit} if limit and chosen and "limit" in arguments else {}
+                yield Call(recipe.name, {**arguments, **limited, **trains})
 
 
 def run_call(call: Call, out: Path, device: str | None, models: Path | None) -> Result:

@@ -19,7 +19,6 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -77,7 +76,6 @@ def draw_value(kind: str, rng: random.Random) -> str:
     return rng.choice(WORDS if kind == "word" else NAMES)
 
 
-@cache
 def read_sentences(data: Dataset) -> tuple[str, ...]:
     """The sentences of a dataset's texts, in order, each once; a masked word filled in."""
     texts = (
@@ -214,9 +212,8 @@ def cost_once(call: RecipeCall, example: Example) -> dict[str, float]:
     return costs
 
 
-def recall_table(call: RecipeCall, model: str, lengths: Sequence[int], facts: int) -> Table:
+def recall_table(call: RecipeCall, model: str, lengths: Sequence[int], sentences: Sequence[str], facts: int) -> Table:
     """Recall@1 by length, and how like the scores are to those of relevance propagation."""
-    sentences = read_sentences(call.read())
     ours: dict[Place, Any] = {}
     sources: dict[str, str] = {}
     for length in lengths:
@@ -245,8 +242,9 @@ def recall_table(call: RecipeCall, model: str, lengths: Sequence[int], facts: in
     **PROMPTS,
 )
 def lm(call: RecipeCall) -> Table:
-    table = recall_table(call, call.model, (COST_LENGTH, 500), facts=1)
-    example = next(iter(keep_prompts(call, call.model, COST_LENGTH, read_sentences(call.read()), facts=1)[0]))
+    sentences = read_sentences(call.read())
+    table = recall_table(call, call.model, (COST_LENGTH, 500), sentences, facts=1)
+    example = next(iter(keep_prompts(call, call.model, COST_LENGTH, sentences, facts=1)[0]))
     costs = {(row, "passes"): number(cost, COST_REPEATS) for row, cost in cost_once(call, example).items()}
     notes = [*table.notes, f"Passes: the time of explain in plain forward passes, at {COST_LENGTH} tokens."]
     return replace(table, columns=[*table.columns, "passes"], ours={**table.ours, **costs}, notes=notes)
@@ -261,6 +259,7 @@ def lm(call: RecipeCall) -> Table:
 )
 def reader(call: RecipeCall) -> Table:
     """`--model` takes a reader that is trained already."""
+    sentences = read_sentences(call.read())
     trained = call.model != call.recipe.model
-    folder = call.model if trained else train_once(call, read_sentences(call.read()))
-    return recall_table(call, folder, (256, 512, 1024), facts=4)
+    folder = call.model if trained else train_once(call, sentences)
+    return recall_table(call, folder, (256, 512, 1024), sentences, facts=4)
